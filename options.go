@@ -96,11 +96,11 @@ func WithoutCrashDetection() Option { return option(func(c *client.Config) { c.C
 
 // WithEvents records the events of the client's locks in the history: granted, released, lost, and
 // expired if the client took a lock from a holder whose lease had expired, or whose process had
-// ended. The lock of a job (package jobs) has an event for each run instead: ran, with the slot.
-// Events are written in the background, in batches, within a second. A crash loses the events that
-// were not yet written, and an outage of the database all but 10,000. The log reports such losses
-// at the beginning of an outage, at growing intervals, and at its end. Ask, Break and Record are
-// always recorded. Default: not.
+// ended. The lock of a job (package jobs) has an event for each run that has ended: ran, with the
+// slot. Events are written in the background, in batches, within a second. A crash loses the events
+// that were not yet written, and an outage of the database all but 10,000. The log reports such
+// losses at the beginning of an outage, at growing intervals, and at its end. Ask, Break and Record
+// are always recorded. Default: not.
 func WithEvents() Option { return option(func(c *client.Config) { c.Events = true }) }
 
 // WithObserver sets callbacks for the client's attempts, locks, jobs, heartbeats and listener.

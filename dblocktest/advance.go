@@ -121,8 +121,9 @@ func (d *database) living() (connected, over []*watched) {
 	return connected, over
 }
 
-// settleLimit bounds the wait for a client that was cut off meanwhile.
-const settleLimit = time.Second
+// settleLimit bounds the wait for a client that was cut off meanwhile. A client on a busy machine
+// needs less.
+const settleLimit = 10 * time.Second
 
 // beat sends a heartbeat of the session, and waits until it is answered and the client has compared
 // its locks. A heartbeat in flight while the clock moves would be late for the client, which would

@@ -199,7 +199,7 @@ func (j *job) run(ctx context.Context, l *client.Lock, run driver.Run, slot time
 		if errors.Is(failure, driver.ErrNotHeld) { // after a loss, RetryFailed may let another call run the slot
 			failure = contract.Lost(errors.New("another runs the slot"))
 		}
-		l.Note(history.Ran, ran(slot, outcome))
+		l.Note(history.Ran, ran(slot, driver.Join(outcome, failure)))
 		if panicked != nil {
 			panic(panicked)
 		}

@@ -70,7 +70,7 @@ func (r *Runner) Jobs(ctx context.Context) iter.Seq2[Run, error] {
 // begins, and a moment is its own number.
 func begins(r driver.Run) time.Time {
 	ends := r.SlotEnds.UnixMicro()
-	if r.Slot == ends {
+	if r.Slot < 0 || r.Slot == ends {
 		return r.SlotEnds
 	}
 	return time.UnixMicro(ends / (r.Slot + 1) * r.Slot)

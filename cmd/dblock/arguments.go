@@ -25,12 +25,6 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() []error { return []error{errUsage, e.error} }
 
-// isUsage reports whether an error comes from the command line: from its form, or from a name or an
-// option in it that the library refuses.
-func isUsage(err error) bool {
-	return errors.Is(err, errUsage) || errors.Is(err, dblock.ErrInvalidName) || errors.Is(err, dblock.ErrInvalidOption)
-}
-
 // flagsOf replaces the library's names of options by the flags of this command.
 var flagsOf = strings.NewReplacer(
 	"invalid option: TTL ", "--ttl ", "invalid option: Lease ", "--lease ", "invalid option: MinHold", "--min-hold",
@@ -141,6 +135,9 @@ type duration time.Duration
 func durationVar(f *pflag.FlagSet, d *time.Duration, name, short string, standard time.Duration, usage string) {
 	*d = standard
 	f.VarP((*duration)(d), name, short, usage)
+	if standard == 0 {
+		f.Lookup(name).DefValue = "" // help shows no default
+	}
 }
 
 func (d *duration) String() string { return time.Duration(*d).String() }

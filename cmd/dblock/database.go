@@ -271,7 +271,7 @@ func (o *options) with(c *cobra.Command, f func(ctx context.Context, d database)
 // what it read there could mean something else.
 func (o *options) reading(ctx context.Context, f func(d database) error) error {
 	return o.looking(ctx, func(d database) error {
-		limited, cancel := o.context(ctx)
+		limited, cancel := o.withinFirstSign(ctx)
 		defer cancel()
 		tables, err := inside.Of(d.locks()).Backend.Schema(limited)
 		if err == nil {

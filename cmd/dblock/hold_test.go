@@ -18,7 +18,7 @@ func TestALockOutlivesHold(t *testing.T) {
 		for range 2 {
 			w.must("renew", "deploy", token, "--for", "2h")
 		}
-		for _, most := range []string{"--no-wait", "--wait=200ms"} {
+		for _, most := range []string{"--no-wait", "--wait=4s"} {
 			if s := w.run("hold", "deploy", "--for", "1h", most); s.status != exitNotFree || s.out != "" {
 				w.Errorf("a lock that is held, %s: %+v", most, s)
 			}

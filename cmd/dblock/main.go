@@ -82,7 +82,7 @@ func status(ctx context.Context, stderr io.Writer, err error) int {
 		return 128 + int(by.Signal)
 	}
 	complain(stderr, advised(err))
-	if isUsage(err) {
+	if errors.Is(err, errUsage) {
 		return exitUsage
 	}
 	return exitFailed

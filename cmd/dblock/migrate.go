@@ -47,16 +47,12 @@ by dump, or by Copy of package migrate.`,
 			if err := migrate.Up(ctx, db, engine, sets...); err != nil {
 				return err
 			}
-			if unread != nil { // a user without rights to the history, for whom Up has nothing to do
-				_, err := fmt.Fprintln(c.OutOrStdout(), current)
-				return err
-			}
 			after, err := migrate.Status(ctx, db, engine, sets...)
-			if err != nil {
-				return err
+			if unread != nil || err != nil { // a user without rights to the history, for whom Up had nothing to do
+				after = before
 			}
 			after = slices.DeleteFunc(after, func(m migrate.Migration) bool { return slices.Contains(before, m) })
-			_, _, err = made.print(c.OutOrStdout(), o.json, each(migrated(after)), 0)
+			_, _, err = versions.print(c.OutOrStdout(), o.json, each(migrated(after)), 0)
 			return err
 		}),
 	}, &cobra.Command{
@@ -199,13 +195,8 @@ var versions = listing[migration]{
 		}
 		return table.Row{m.Tables, m.Version, applied, m.File}
 	},
+	none: "The tables are current: nothing was done.", // by up
 }
-
-// current is what up says of tables to which it has nothing to add.
-const current = "The tables are current: nothing was done."
-
-// made has the versions that up has applied.
-var made = listing[migration]{header: versions.header, row: versions.row, none: current}
 
 // each turns a list into the sequence that listings print.
 func each[T any](list []T) func(yield func(T, error) bool) {

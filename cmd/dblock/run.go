@@ -407,14 +407,15 @@ func (h *holding) checkOuter(ctx context.Context, c *dblock.Client[*sql.Tx]) err
 	return nil
 }
 
-// notFree gives an error the exit status of a lock that is not free, or not in time.
+// notFree gives an error the exit status of a lock that is not free, or not in time. A database
+// that does not answer within that time is a failure.
 func notFree(ctx context.Context, err error, status int) error {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return nil
 	case errors.As(cause, new(interrupted)):
 		return cause
-	case errors.Is(err, dblock.ErrNotAcquired), errors.Is(cause, errWait):
+	case errors.Is(err, dblock.ErrNotAcquired):
 		return statusError{status, err}
 	}
 	return err

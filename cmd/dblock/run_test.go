@@ -82,7 +82,7 @@ func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
 		}{
 			{[]string{"run", "--no-wait", "n", "--", "true"}, exitNotFree},
 			{[]string{"run", "--no-wait", "-E", "0", "n", "--", "true"}, 0},
-			{[]string{"run", "--wait", "100ms", "-E", "75", "n", "--", "true"}, 75},
+			{[]string{"run", "--wait", "4s", "-E", "75", "n", "--", "true"}, 75},
 		} {
 			if s := w.process(c.arguments...); s.status != c.status ||
 				!strings.Contains(s.err, "not acquired (held by there thread") && !strings.Contains(s.err, "--wait") {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/inspect"
 	"github.com/dblock-go/dblock/jobs"
@@ -50,7 +51,7 @@ anybody in between can read the secret.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.looks = true
 			ctx := c.Context()
-			if _, err := net.ResolveTCPAddr("tcp", listen); err != nil {
+			if _, _, err := net.SplitHostPort(listen); err != nil {
 				return usageError{fmt.Errorf("--listen: %w", err)}
 			}
 			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
@@ -65,12 +66,13 @@ anybody in between can read the secret.`,
 			// The page shows an unavailable database.
 			return o.using(ctx, func(d database) error {
 				return d.locking(ctx, func(client *client) error {
+					served, over := context.WithCancel(ctx)
 					told := make(chan struct{})
 					go func() {
 						defer close(told)
-						o.tellUnreadable(ctx, client)
+						o.tellUnreadable(served, client)
 					}()
-					defer func() { <-told }()
+					defer func() { over(); <-told }()
 					return serve(ctx, c.OutOrStdout(), listener, dblockweb.Handler(client, authorize(act)))
 				})
 			})
@@ -84,22 +86,29 @@ anybody in between can read the secret.`,
 }
 
 // tellUnreadable prints what the page cannot show. A page that shows nothing looks like a database
-// without locks.
+// without locks. It ends with the first error that is not about a right.
 func (o *options) tellUnreadable(ctx context.Context, c *client) {
-	ctx, cancel := o.withinFirstSign(ctx)
+	limited, cancel := o.withinFirstSign(ctx)
 	defer cancel()
 	i := inspect.New(c)
 	for _, part := range []struct {
 		name string
-		err  error
+		read func() error
 	}{
-		{"locks", failure(i.List(ctx, inspect.Filter{Limit: 1}))},
-		{"sessions", failure(i.Sessions(ctx, inspect.SessionFilter{Limit: 1}))},
-		{"jobs", failure(jobs.New(c).Jobs(ctx))},
-		{"events", failure(i.Events(ctx, inspect.EventFilter{Limit: 1}))},
+		{"locks", func() error { return failure(i.List(limited, inspect.Filter{Limit: 1})) }},
+		{"sessions", func() error { return failure(i.Sessions(limited, inspect.SessionFilter{Limit: 1})) }},
+		{"jobs", func() error { return failure(jobs.New(c).Jobs(limited)) }},
+		{"events", func() error { return failure(i.Events(limited, inspect.EventFilter{Limit: 1})) }},
 	} {
-		if part.err != nil && !errors.Is(part.err, context.Canceled) {
-			complain(o.stderr, fmt.Errorf("the page cannot show %s: %w", part.name, because(ctx, advised(part.err))))
+		err := part.read()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			complain(o.stderr, fmt.Errorf("the page cannot show %s: %w", part.name, because(limited, advised(err))))
+		}
+		if err != nil && !errors.Is(err, dblock.ErrConfig) {
+			return
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (l *Lock) convert(
 		case err == ledger.ErrReleasedTx, err != nil && !claim.Grant.In.Alive():
 			final = err
 		case errors.Is(err, driver.ErrNotHeld):
-			c.ledger.Lose(err, claim)
+			c.ledger.Lose(ctx, err, claim)
 			final = claim.LostFor(err)
 		default:
 			return err // with nothing locked: the transaction in the way may need the mutexes
@@ -206,7 +206,7 @@ func (l *Lock) Confirm(ctx context.Context) error {
 		if slices.ContainsFunc(state.Granted, func(own driver.OwnGrant) bool { return own.Attempt == g.ID }) {
 			return nil
 		}
-		c.ledger.Lose(driver.ErrNotHeld, claim)
+		c.ledger.Lose(ctx, driver.ErrNotHeld, claim)
 		return claim.LostFor(driver.ErrNotHeld)
 	})
 }

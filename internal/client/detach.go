@@ -127,7 +127,7 @@ func (l *Lock) transfer(ctx context.Context, to protocol.Request, d time.Duratio
 	}
 	c.ledger.Abandon(g, store.Unsure) // a Raise that was not answered may have given it another token meanwhile
 	if errors.Is(err, driver.ErrNotHeld) {
-		err = c.absent(claim, err)
+		err = c.absent(ctx, claim, lost(err))
 	}
 	return err
 }

@@ -32,9 +32,29 @@ func (k keeper) Ended(c *ledger.Claim, e ledger.Ending) {
 	k.report.ended(c, e.Cause)
 }
 
-// Breaker is as of ledger.Client. It reads the history, for a short time.
-func (k keeper) Breaker(c *ledger.Claim) error {
-	return k.report.history.Breaker(k.store.Tidying, c.Event(history.Broken, ""), c.Token(), c.AsListed().Token)
+const (
+	// breakersTimeout limits how long Breakers reads.
+	breakersTimeout = 100 * time.Millisecond
+	// maxBreakers limits the claims that Breakers reads for: Break takes one name.
+	maxBreakers = 10
+)
+
+// Breakers is as of ledger.Client. It reads the history, unless there are many claims, or the pool
+// has no free connection.
+func (k keeper) Breakers(ctx context.Context, claims []*ledger.Claim) map[*ledger.Claim]error {
+	if len(claims) == 0 || len(claims) > maxBreakers || !k.store.Engine.Connections().Left() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, breakersTimeout)
+	defer cancel()
+	found := map[*ledger.Claim]error{}
+	for _, c := range claims {
+		held := c.Event(history.Broken, "")
+		if by := k.report.history.Breaker(ctx, held, c.Token(), c.AsListed().Token); by != nil {
+			found[c] = by
+		}
+	}
+	return found
 }
 
 // GaveUp is as of ledger.Client. The error shows the holder if the caller had a place in the queue,

@@ -41,7 +41,7 @@ func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
 				now.Store(int64(in.Deadline()))
 				require.NoError(t, in.Context().Err(), "the session has noticed by itself")
 				do(t, l)
-				c.ledger.Lose(session.ErrExpired, l.claim)
+				c.ledger.Lose(context.Background(), session.ErrExpired, l.claim)
 			})
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/ledger"
+	"github.com/dblock-go/dblock/internal/store"
 )
 
 // Lock is a handle of a lock that is held, or was: one for each call that acquired or entered it.
@@ -90,7 +91,7 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 		return nil, errNilContext
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, store.Ended(ctx, ctx.Err())
 	}
 	if err := c.store.Begin(); err != nil {
 		return nil, err

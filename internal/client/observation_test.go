@@ -178,7 +178,7 @@ func TestAHoldThatEndsBeforeItIsToldOfEndsAfterThat(t *testing.T) {
 		a := attempt{Client: c, r: &w.Request, owner: c.owners.Of(ctx, nil), wait: true}
 		h, err := a.acquire(ctx)
 		require.NoError(t, err)
-		c.ledger.Lose(ledger.ErrDisowned, h)
+		c.ledger.Lose(context.Background(), ledger.ErrDisowned, h)
 		d.expect(t, "start n true")
 		l := c.handle(h, obs, false)
 		d.expect(t, "end n 1 <nil> under n after 0s", "over n 1 lost after 0s")

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 
@@ -14,7 +15,9 @@ import (
 func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, l *Lock){
 		"unlocked": func(t *testing.T, l *Lock) { assert.NoError(t, l.Unlock(t.Context())) },
-		"lost":     func(_ *testing.T, l *Lock) { l.client.ledger.Lose(ledger.ErrDisowned, l.claim) },
+		"lost": func(_ *testing.T, l *Lock) {
+			l.client.ledger.Lose(context.Background(), ledger.ErrDisowned, l.claim)
+		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

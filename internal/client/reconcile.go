@@ -54,7 +54,7 @@ func (k keeper) Reconcile(ctx context.Context, in *session.Session, list session
 	for _, claim := range overdue { // the database has taken it away
 		k.ledger.Finish(claim.Grant, true)
 	}
-	k.ledger.Lose(ledger.ErrDisowned, slices.Collect(maps.Values(believed))...)
+	k.ledger.Lose(ctx, ledger.ErrDisowned, slices.Collect(maps.Values(believed))...)
 	return nil
 }
 

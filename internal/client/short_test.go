@@ -45,9 +45,12 @@ func TestAShortWaitForALockThatIsHeldNamesItsHolder(t *testing.T) {
 		_, err = c.Acquire(t.Context(), &other, true) // it has a session
 		require.NoError(t, err)
 		holder, _, _ := l.Holder()
-		try := func(wait time.Duration) error {
+		try := func(wait time.Duration, options ...func(w *Want)) error {
 			w := want("n")
 			w.AtMost, shown = wait, ""
+			for _, option := range options {
+				option(&w)
+			}
 			_, err := c.Acquire(t.Context(), &w, true)
 			return err
 		}
@@ -63,6 +66,8 @@ func TestAShortWaitForALockThatIsHeldNamesItsHolder(t *testing.T) {
 			d.joins.Store(true)
 			named("its request waits in the database", try(wait))
 			named("the client knows that others wait", try(wait))
+			named("a request with metadata waits alone", try(wait, func(w *Want) { w.Metadata = `{"k":"v"}` }))
+			named("a reader waits alone", try(wait, func(w *Want) { w.Units = 1 }))
 			d.joins.Store(false)
 		}
 		go func() { _ = try(time.Hour) }() // it reads the name

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +32,7 @@ func (l *Lock) unlock(ctx context.Context) (err error) {
 	// The context has ended by the clock. A heartbeat that is answered late may still let the
 	// session live on: the ledger must not keep the lock for it.
 	if over := claim.Grant.In.Over(); over != nil {
-		c.ledger.Lose(over, claim)
+		c.ledger.Lose(ctx, over, claim)
 		if !c.ledger.ReleasedTx(claim) {
 			<-claim.Context().Done() // ended by the goroutine that ended the claim
 		}
@@ -57,7 +56,9 @@ func (l *Lock) unlock(ctx context.Context) (err error) {
 	if err := c.ledger.Quit(claim, errUnlocked); err != nil {
 		return err
 	}
-	err = c.release(ctx, claim)
+	if err = c.release(ctx, claim); errors.Is(err, ErrLost) && errors.Is(err, driver.ErrNotHeld) {
+		err = c.absent(ctx, claim, err)
+	}
 	c.report.ended(claim, err)
 	return err
 }
@@ -120,7 +121,7 @@ func (c *Client) release(ctx context.Context, claim *ledger.Claim) error {
 			c.report.record(claim, history.Released, "")
 			return nil
 		case err == nil && c.ledger.Absent(claim):
-			return c.absent(claim, driver.ErrNotHeld)
+			return lost(driver.ErrNotHeld)
 		case err == nil:
 			c.report.record(claim, history.Released, "")
 			c.promote(ctx, g)
@@ -146,8 +147,11 @@ func (c *Client) release(ctx context.Context, claim *ledger.Claim) error {
 }
 
 // absent returns the error of a lock that the database did not have when its holder gave it up.
-func (c *Client) absent(claim *ledger.Claim, reason error) error {
-	return lost(cmp.Or(keeper{c}.Breaker(claim), reason))
+func (c *Client) absent(ctx context.Context, claim *ledger.Claim, err error) error {
+	if broken := (keeper{c}).Breakers(ctx, []*ledger.Claim{claim})[claim]; broken != nil {
+		return lost(broken)
+	}
+	return err
 }
 
 // promote transfers a name that UnlockTx left free with a queue, on the engines that leave it so.

@@ -5,19 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-const (
-	// lookBack limits the events of a name among which Breaker finds the one of Break: it is nearly
-	// the last one. A name of many events is not read as a whole.
-	lookBack = 50
-	// breakerTimeout limits how long Breaker reads. The loser's context ends after that.
-	breakerTimeout = 250 * time.Millisecond
-)
+// lookBack limits the events of a name among which Breaker finds the one of Break: it is nearly the
+// last one. A name of many events is not read as a whole.
+const lookBack = 50
 
 // TakenFrom returns the detail of a Broken event: the holder that lost the name, and the reason
 // given to Break.
@@ -31,10 +26,8 @@ func heldBy(host, thread string) string {
 // the name do not tell. held has the name and the holder. tokens are those by which the database
 // may have known the lock.
 func (y *History) Breaker(ctx context.Context, held protocol.Event, tokens ...int64) error {
-	within, cancel := context.WithTimeout(ctx, breakerTimeout)
-	defer cancel()
 	var events []protocol.Event
-	err := y.db.Call(within, func(ctx context.Context) (err error) {
+	err := y.db.Call(ctx, func(ctx context.Context) (err error) {
 		events, err = y.db.Engine.Events(ctx, driver.EventFilter{Name: held.Name, Newest: true}, lookBack)
 		return err
 	})

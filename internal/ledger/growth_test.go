@@ -204,7 +204,10 @@ func TestAClaimThatGivesUpAtItsTurnWaitsForTheAnswer(t *testing.T) {
 func TestAPlaceThatIsGoneDoesNotGrow(t *testing.T) {
 	for says, end := range map[string]func(w *crowd, first *asker){
 		"given up": func(_ *crowd, first *asker) { first.cancel(); synctest.Wait() },
-		"lost":     func(w *crowd, first *asker) { w.give(first.attempt, 11, 12); w.Lose(ErrDisowned, first.claim) },
+		"lost": func(w *crowd, first *asker) {
+			w.give(first.attempt, 11, 12)
+			w.Lose(context.Background(), ErrDisowned, first.claim)
+		},
 		"split": func(w *crowd, first *asker) {
 			w.detach = func(protocol.Detachment) error { return nil }
 			w.give(first.attempt, 11, 12)

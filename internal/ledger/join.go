@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -88,6 +89,12 @@ func (l *Ledger) Join(ctx context.Context, c *Claim, holding bool) error {
 		l.send(ctx, c.Grant, c.Grant.request(), nil)
 		select {
 		case err := <-c.turn:
+			if err != nil && ctx.Err() != nil {
+				gaveUp := l.config.Client.GaveUp(in, c.Request.Name, false, began, context.Cause(ctx))
+				if errors.Is(gaveUp, contract.ErrNotAcquired) {
+					return gaveUp
+				}
+			}
 			return err
 		default:
 		}

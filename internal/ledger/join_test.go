@@ -333,7 +333,7 @@ func TestClaimsBehindATransactionWaitForItsOutcome(t *testing.T) {
 					w.is(all[2], store.ErrAgain)
 					return
 				}
-				w.Lose(ErrDisowned, all[0].claim)
+				w.Lose(context.Background(), ErrDisowned, all[0].claim)
 				w.give(d.Behind.Attempt, 21, 22)
 				w.has(all[1], 21)
 			})

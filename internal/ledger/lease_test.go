@@ -59,7 +59,7 @@ func TestAFixedLeaseThatIsOverIsNotMoved(t *testing.T) {
 			t.Errorf("it ends at %v", c.Expiry())
 		}
 		l, c = leased(t, 10*time.Second)
-		l.Lose(ErrDisowned, c)
+		l.Lose(context.Background(), ErrDisowned, c)
 		if l.Prolong(c, time.Minute) || c.Expiry() != 10*time.Second {
 			t.Errorf("it was lost, and ends at %v", c.Expiry())
 		}
@@ -77,6 +77,6 @@ func TestAnAlarmThatIsLateEndsNoLeaseThatWasMoved(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		assert.NoError(t, c.ctx.Err(), "it ended with the lease before")
-		l.Lose(ErrDisowned, c)
+		l.Lose(context.Background(), ErrDisowned, c)
 	})
 }

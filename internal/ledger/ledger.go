@@ -33,8 +33,9 @@ type Client interface {
 	// Ended follows up the end of a claim without Unlock. It is called after the contexts of all
 	// claims that end together.
 	Ended(c *Claim, e Ending)
-	// Breaker returns who took the lock of a claim by Break, and why; nil: that is not known.
-	Breaker(c *Claim) error
+	// Breakers returns who took the locks of claims by Break, and why, where it is known. It delays
+	// the ends of their contexts, and so takes a moment at most.
+	Breakers(ctx context.Context, claims []*Claim) map[*Claim]error
 	// GaveUp makes the error of a request whose context ended. queued: it had a place. began: when
 	// the request did, by the client's clock.
 	GaveUp(in *store.Session, name string, queued bool, began time.Duration, cause error) error

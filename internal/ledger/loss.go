@@ -172,21 +172,29 @@ func (l *Ledger) Absent(c *Claim) (lost bool) {
 	return lost
 }
 
-// Lose ends claims without Unlock, and logs those that are lost.
-func (l *Ledger) Lose(reason error, claims ...*Claim) {
-	absent := errors.Is(reason, ErrDisowned) || errors.Is(reason, driver.ErrNotHeld)
+// Lose ends claims without Unlock, and logs those that are lost. If the database does not show them
+// any more, the reason is that of Break where the history tells it in time (Client.Breakers).
+func (l *Ledger) Lose(ctx context.Context, reason error, claims ...*Claim) {
 	var lost []*Claim
-	if absent && len(claims) == 1 { // as after Break; a read for each of many would delay their ends
-		lost = l.revoke(cmp.Or(l.config.Client.Breaker(claims[0]), reason), claims...)
-	} else {
-		lost = l.revoke(reason, claims...)
+	if errors.Is(reason, ErrDisowned) || errors.Is(reason, driver.ErrNotHeld) {
+		for c, broken := range l.config.Client.Breakers(ctx, l.standing(reason, claims)) {
+			lost = append(lost, l.revoke(broken, c)...)
+		}
 	}
+	lost = append(lost, l.revoke(reason, claims...)...)
 	for _, c := range lost[:min(len(lost), maxLossLines)] {
 		l.LogLoss(c)
 	}
 	if more := len(lost) - maxLossLines; more > 0 {
 		l.config.Log.Warn("dblock: more locks lost", "session", lost[0].Grant.In.ID, "locks", more)
 	}
+}
+
+// standing returns the claims that have not ended.
+func (l *Ledger) standing(reason error, claims []*Claim) []*Claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(claims), func(c *Claim) bool { return !c.can(c.ending(reason).event) })
 }
 
 // LoseSession ends the claims of a session that has ended. Later grants of that session are not
@@ -196,7 +204,7 @@ func (l *Ledger) LoseSession(s *store.Session) {
 	if len(claims) > 0 {
 		s.NoteUnknown()
 	}
-	l.Lose(context.Cause(s.Context()), claims...)
+	l.Lose(s.Context(), context.Cause(s.Context()), claims...)
 }
 
 // LostFor returns the error of a call that has found a lock lost, after Lose.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -37,7 +38,7 @@ func (c *client) Ended(claim *Claim, e Ending) {
 	}
 }
 
-func (c *client) Breaker(*Claim) error { return nil }
+func (c *client) Breakers(context.Context, []*Claim) map[*Claim]error { return nil }
 
 func (c *client) GaveUp(_ *store.Session, _ string, queued bool, _ time.Duration, cause error) error {
 	return c.gaveUp(queued, cause)

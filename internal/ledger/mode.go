@@ -92,7 +92,7 @@ func (l *Ledger) Ascertain(ctx context.Context, c *Claim) error {
 	defer mode.Unlock()
 	err := l.ReadMode(ctx, c)
 	if errors.Is(err, driver.ErrNotHeld) {
-		l.Lose(err, c)
+		l.Lose(ctx, err, c)
 		err = c.LostFor(err)
 	}
 	return err

@@ -136,7 +136,7 @@ func (w *world) events() (all []event) {
 			w.calls[i] = failed
 			w.answered[i](driver.ErrNotHeld)
 			if w.Relies(w.claim) { // as package tx does
-				w.Lose(driver.ErrNotHeld, w.claim)
+				w.Lose(context.Background(), driver.ErrNotHeld, w.claim)
 				w.check(w.db == another, "lost, and no other client has it")
 			}
 		})
@@ -147,7 +147,7 @@ func (w *world) events() (all []event) {
 	can(w.db == mine && !w.locked(-1), "Break", func() { w.db = another })
 	can(w.db != mine && w.db != nobodyByUnlock, "a heartbeat shows that", func() {
 		live := w.claim.Over() == nil
-		w.Lose(ErrDisowned, w.claim)
+		w.Lose(context.Background(), ErrDisowned, w.claim)
 		if live && !w.ever {
 			w.check(w.lost(), "the context is live beside the next holder's: %v", w.claim.Over())
 		}

@@ -76,7 +76,7 @@ func (l *Ledger) splitOff(c *Claim, d protocol.Detachment) {
 			l.splitting.Worked()
 			split = true
 		case errors.Is(err, driver.ErrNotHeld):
-			l.Lose(ErrDisowned, c)
+			l.Lose(within, ErrDisowned, c)
 			return nil // a transaction may have detached it, too
 		case !l.config.Store.Transient(err) && within.Err() == nil:
 			l.splitting.Failed(err, "name", g.Name)

@@ -204,6 +204,8 @@ func (s *Session) Settle(ctx context.Context) {
 	case s.settle <- settled:
 	case <-s.ctx.Done():
 		return
+	case <-ctx.Done():
+		return
 	}
 	select {
 	case <-settled:

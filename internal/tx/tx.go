@@ -42,7 +42,7 @@ func New(config Config) *Transactions { return &Transactions{config} }
 // ended. Close ends the context of the step.
 func (t *Transactions) inside(ctx context.Context, c *ledger.Claim, step func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return store.Ended(ctx, err)
 	}
 	if err := c.Over(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (t *Transactions) inside(ctx context.Context, c *ledger.Claim, step func(ct
 		return nil
 	case errors.Is(err, driver.ErrNotHeld):
 		if t.Ledger.Relies(c) { // after UnlockTx, it is not known whether this transaction released the lock
-			t.Ledger.Lose(err, c)
+			t.Ledger.Lose(ctx, err, c)
 		}
 		if over := t.Ledger.Unusable(c); over != ledger.ErrReleasedTx {
 			return over

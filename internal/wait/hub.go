@@ -139,9 +139,10 @@ type Hub struct {
 // awaited is a name that has waiters or watchers.
 type awaited struct {
 	waiters int           // watchers included
-	due     time.Duration // when the next look is due; 0: now, after a hint; never: no waiter has joined the queue yet
+	due     time.Duration // when the next look is due; 0: now, after a hint; never: none is
+	first   bool          // the first look was scheduled, for a waiter that has joined the queue
 	wait    time.Duration // the time from that decision to due
-	read    time.Duration // when state was read; unread: it was not
+	read    time.Duration // when the statement was sent that read state; unread: none was
 	// refusals is the number of takeovers in a row that have failed.
 	refusals int
 	state    driver.State  // as last read
@@ -161,14 +162,14 @@ func (n *awaited) pollAfter(now time.Duration) time.Duration {
 	return min(max((now-n.moved)/stillness, fastestPoll), slowestPoll)
 }
 
-// saw records a state.
-func (n *awaited) saw(state driver.State, now time.Duration) {
+// saw records a state, which was asked for before.
+func (n *awaited) saw(state driver.State, asked, now time.Duration) {
 	was, is := n.state, state
 	if n.read == unread || was.Holder.Grant.Token != is.Holder.Grant.Token || was.Used != is.Used ||
 		was.Waiters != is.Waiters {
 		n.moved = now
 	}
-	n.read, n.state = now, state
+	n.read, n.state = asked, state
 }
 
 // New makes the hub of a session, which ends with ctx. Nothing runs before the first waiter, or
@@ -246,8 +247,8 @@ func (h *Hub) expect(w *Waiter) {
 		return
 	}
 	h.start()
-	if n := h.names[w.Name]; n.due == never {
-		n.moved = h.config.Clock.Now()
+	if n := h.names[w.Name]; !n.first {
+		n.first, n.moved = true, h.config.Clock.Now()
 		n.lookIn(firstLook, n.moved)
 		if h.deaf {
 			n.lookIn(fastestPoll, n.moved)

@@ -172,7 +172,7 @@ func (h *Hub) answerFrom(state driver.State, before []*Waiter, asked time.Durati
 			}
 		}
 	}
-	n.saw(state, now)
+	n.saw(state, asked, now)
 	wait := h.config.Safety
 	if h.deaf {
 		wait = n.pollAfter(now)
