@@ -65,7 +65,7 @@ func (d *database) advance(by time.Duration) {
 		synctest.Wait()
 		return
 	}
-	connected, over := d.living()
+	connected, _ := d.living()
 	for _, w := range connected {
 		w.beat()
 	}
@@ -73,7 +73,7 @@ func (d *database) advance(by time.Duration) {
 		step := d.stride(left)
 		d.Move(step)
 		left -= step
-		connected, over = d.living()
+		connected, over := d.living()
 		for _, w := range over {
 			w.Stop(session.ErrExpired)
 			<-w.lost
