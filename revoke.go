@@ -39,9 +39,10 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 // not elapsed, grants the name to the next waiters, and returns the number of holders that lost the
 // name. The next holder has a higher token, so that late writes of the old one are refused where
 // tokens are checked. While the old holder guards a transaction, Break waits, until ctx ends. The
-// old holder's context ends with ErrLost, whose text has the host and the process of the caller,
-// and the reason, 1 to 1,024 bytes of UTF-8. The history records it. Work of the old holder that
-// ignores its context and token may overlap with the next holder's: try Ask first.
+// old holder's context ends with ErrLost. Its text has the host and the process of the caller, and
+// the reason, 1 to 1,024 bytes of UTF-8, if the old holder's client can read them from the history
+// within a tenth of a second. Work of the old holder that ignores its context and token may overlap
+// with the next holder's: try Ask first.
 //
 // With tokens Break takes the name only from holders that have one of them, as package inspect
 // shows it, shares and permits too: show the holder, let a person confirm, and revoke from that one

@@ -58,6 +58,11 @@ func encode(b *bytes.Buffer, v reflect.Value) error {
 			b.WriteString("{}")
 			return nil
 		}
+		if v.Type() != reflect.TypeFor[map[string]string]() {
+			return fmt.Errorf("a map of type %v has no form in JSON here", v.Type())
+		}
+	case reflect.Array, reflect.Interface:
+		return fmt.Errorf("a value of type %v has no form in JSON here", v.Type())
 	}
 	return marshal(b, v.Interface())
 }

@@ -20,10 +20,10 @@ func TestJSONHasOneFormForAllValues(t *testing.T) {
 	type inner struct{ SlotEnds, Began time.Time }
 	type value struct {
 		inner
-		*snapshot
+		snapshot
 		PID, ClassID int
 		Name         string
-		Age          time.Duration
+		Waits        time.Duration
 		List         []inner
 		Empty        []string
 		Map, NoMap   map[string]string
@@ -31,12 +31,12 @@ func TestJSONHasOneFormForAllValues(t *testing.T) {
 		hidden       int
 	}
 	at := time.Date(2026, 11, 30, 3, 0, 0, 0, time.UTC)
-	v := value{inner: inner{SlotEnds: at}, snapshot: &snapshot{Kind: "slot"}, PID: 1, ClassID: 2, Name: "a\"<b>\x1b",
-		Age: 1500 * time.Millisecond, List: []inner{{}}, Map: map[string]string{"K": "v"}, hidden: 3}
+	v := value{inner: inner{SlotEnds: at}, snapshot: snapshot{Kind: "slot"}, PID: 1, ClassID: 2, Name: "a\"<b>\x1b",
+		Waits: 1500 * time.Millisecond, List: []inner{{}}, Map: map[string]string{"K": "v"}, hidden: 3}
 	var line bytes.Buffer
 	require.NoError(t, writeJSON(&line, v))
 	assert.Equal(t, line.String(), `{"slot_ends":"2026-11-30T03:00:00Z","began":null,"kind":"slot","held_by":"",`+
-		`"transactions":0,"versions":0,"pid":1,"class_id":2,"name":"a\"\u003cb\u003e\u001b","age":1.5,`+
+		`"age":0,"transactions":0,"versions":0,"pid":1,"class_id":2,"name":"a\"\u003cb\u003e\u001b","waits":1.5,`+
 		`"list":[{"slot_ends":null,"began":null}],"empty":[],"map":{"K":"v"},"no_map":{},"none":null}`+"\n")
 }
 

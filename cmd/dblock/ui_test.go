@@ -96,6 +96,23 @@ func (p *page) do(
 	return response.StatusCode, string(text)
 }
 
+// fullDisk is a writer that takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// Broken by an end that waits until a silent database has told what the page cannot show.
+func TestUIEndsWhereItsAddressCannotBeWritten(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	c := root(&options{getenv: environment("DBLOCK_DSN=postgres://a@" + silent.Addr().String() + "/x"),
+		stderr: io.Discard, release: func() {}})
+	c.SetArgs([]string{"ui", "--timeout", "0"})
+	c.SetOut(fullDisk{})
+	assert.ErrorIs(t, c.ExecuteContext(t.Context()), syscall.ENOSPC)
+}
+
 func TestUIShowsThePageToWhoHasOpenedItsAddress(t *testing.T) {
 	eachKind(t, func(w *world) {
 		held := w.lock("orders/1")
