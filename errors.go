@@ -23,9 +23,9 @@ var (
 
 	// ErrLost: the lock ended although it was not unlocked. The client could not reach the database
 	// within the TTL, the process was suspended for longer than that, a fixed lease expired, the
-	// same owner entered the lock elsewhere, or Break took it: the text says who did, and why, where
-	// that can be read. Work under the lock may have overlapped with the next holder's unless the
-	// token was checked.
+	// same owner entered the lock elsewhere, or Break took it: the text says who did, and why,
+	// where that can be read. Work under the lock may have overlapped with the next holder's unless
+	// the token was checked.
 	ErrLost = contract.ErrLost
 
 	// ErrStalled: the lock had the option Progress, and its holder did not call Lock.Progress in
