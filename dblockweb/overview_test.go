@@ -31,9 +31,9 @@ func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
 	}
 	assert.Equal(t, strings.Count(page, `data-key="b/short"`), 1, "a name with waiters stands there twice")
 	w.contains(page, ">2 names, the longest queue first")
-	w.contains(page, "<small>and 1 stand-by</small>")
+	w.contains(page, "and <span class=\"whole\">1 stand-by</span></small>")
 	w.lacks(page, "2 stand-bys")
-	w.contains(w.get("lock?name=d"), "waits for the lead", ">the lead<", "1 holder, 0 waiters, 1 stand-by",
+	w.contains(w.get("lock?name=d"), "waits for the lead", ">the lead<", "1 holder, 0 waiters, <span class=\"whole\">1 stand-by",
 		">Stand-bys <")
 	w.lacks(w.get("lock?name=d"), ">Waiters <")
 	w.lacks(w.get("lock?name=c%2flong"), ">Stand-bys <")
