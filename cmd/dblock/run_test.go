@@ -85,7 +85,7 @@ func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
 			{[]string{"run", "--wait", "4s", "-E", "75", "n", "--", "true"}, 75},
 		} {
 			if s := w.process(c.arguments...); s.status != c.status ||
-				!strings.Contains(s.err, "not acquired (held by there thread") {
+				!strings.Contains(s.err, "not acquired") || !strings.Contains(s.err, "(held by there thread") {
 				w.Errorf("%q: %+v, want %d", c.arguments, s, c.status)
 			}
 		}
