@@ -33,8 +33,8 @@ func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
 	w.contains(page, ">2 names, the longest queue first")
 	w.contains(page, "and <span class=\"whole\">1 stand-by</span></small>")
 	w.lacks(page, "2 stand-bys")
-	w.contains(w.get("lock?name=d"), "waits for the lead", ">the lead<", "1 holder, 0 waiters, <span class=\"whole\">1 stand-by",
-		">Stand-bys <")
+	w.contains(w.get("lock?name=d"), "waits for the lead", ">the lead<",
+		"1 holder, 0 waiters, <span class=\"whole\">1 stand-by", ">Stand-bys <")
 	w.lacks(w.get("lock?name=d"), ">Waiters <")
 	w.lacks(w.get("lock?name=c%2flong"), ">Stand-bys <")
 	w.lacks(w.get("?prefix=b"), "c/long", ">a<")

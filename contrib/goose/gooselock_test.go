@@ -45,8 +45,14 @@ func TestOneOfFiveProvidersMigrates(t *testing.T) {
 func TestOneOfFiveLockersHasTheLock(t *testing.T) {
 	each(t, func(t *testing.T, d database) {
 		db := d.SQL(t)
-		newLocker := func(t *testing.T) lock.Locker { return locker(t, d.client(t, db)) }
-		locktesting.TestConcurrentLocking(t, db, newLocker, time.Second)
+		newLocker := func(t *testing.T) lock.Locker {
+			c := d.client(t, db)
+			l, err := c.Lock(t.Context(), "to have a session, which takes time on a busy machine")
+			require.NoError(t, err)
+			require.NoError(t, l.Unlock(t.Context()))
+			return locker(t, c)
+		}
+		locktesting.TestConcurrentLocking(t, db, newLocker, 2500*time.Millisecond)
 	})
 }
 
