@@ -278,7 +278,7 @@ func (o *options) reading(ctx context.Context, f func(d database) error) error {
 			err = tables.Check()
 		}
 		if err != nil && !errors.Is(err, dblock.ErrSchema) {
-			err = because(limited, err)
+			err = fmt.Errorf("%v cannot be read: %w", d, because(limited, err))
 		}
 		if err != nil {
 			return err
