@@ -32,10 +32,10 @@ func (d *contended) hook(ctx context.Context, c *fakedb.Call) error {
 func TestAShortWaitForALockThatIsHeldNamesItsHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, d := newPaper(), &contended{}
-		var shown string
+		var shown atomic.Value // the session of the holder, as the last error shows it
 		c := newPaperClient(t, fakedb.Hooked(p, d.hook), func(config *Config) {
 			config.NotAcquired = func(state driver.State, _ bool, cause error) error {
-				shown = state.Holder.Session
+				shown.Store(state.Holder.Session)
 				return driver.Join(ErrNotAcquired, cause)
 			}
 		})
@@ -47,7 +47,8 @@ func TestAShortWaitForALockThatIsHeldNamesItsHolder(t *testing.T) {
 		holder, _, _ := l.Holder()
 		try := func(wait time.Duration, options ...func(w *Want)) error {
 			w := want("n")
-			w.AtMost, shown = wait, ""
+			w.AtMost = wait
+			shown.Store("")
 			for _, option := range options {
 				option(&w)
 			}
@@ -57,8 +58,8 @@ func TestAShortWaitForALockThatIsHeldNamesItsHolder(t *testing.T) {
 		named := func(says string, err error) {
 			t.Helper()
 			if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) ||
-				errors.Is(err, driver.ErrUnavailable) || shown != holder {
-				t.Errorf("%s: %v, held by session %q, not %q", says, err, shown, holder)
+				errors.Is(err, driver.ErrUnavailable) || shown.Load() != holder {
+				t.Errorf("%s: %v, held by session %q, not %q", says, err, shown.Load(), holder)
 			}
 		}
 		for _, wait := range []time.Duration{20 * time.Millisecond, 300 * time.Millisecond} {

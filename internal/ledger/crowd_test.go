@@ -76,6 +76,13 @@ func newCrowd(t *testing.T) *crowd {
 	return w
 }
 
+// statements returns the number of requests that were sent.
+func (w *crowd) statements() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.joined)
+}
+
 // hook answers the statements about names by the script.
 func (w *crowd) hook(ctx context.Context, c *fakedb.Call) (err error) {
 	switch {

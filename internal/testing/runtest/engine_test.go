@@ -97,6 +97,11 @@ func (engine) Connections() driver.Pool { return driver.Pool{} }
 
 func (engine) DropReadOnly(context.Context) {}
 
+// Events has none: the machine has no Break with a reason.
+func (engine) Events(context.Context, driver.EventFilter, int) ([]protocol.Event, error) {
+	return nil, nil
+}
+
 // HostFolder returns none: each machine is a host of its own.
 func (engine) HostFolder(bool) (path string, ok bool) { return "", false }
 
