@@ -1,6 +1,6 @@
 // Command cron shows a job that runs once in each slot of time, however many servers ask for it, by
 // package jobs. Slots are counted by the database's clock, so that two servers with clocks a second
-// apart do not run a short job twice. One run fails, and is retried. A second job has a cron
+// apart do not run a short job twice. The first try fails, and is repeated. A second job has a cron
 // expression. Its latest time had no run, so that one server runs it at once.
 //
 //	go run ./examples/cron                                    on an SQLite file of its own
@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,7 +32,7 @@ func main() {
 	dsn := flag.String("dsn", "", database.Usage)
 	servers := flag.Int("servers", 3, "how many servers there are")
 	slot := flag.Duration("slot", time.Second, "how long a slot is")
-	slots := flag.Int("slots", 5, "for how many slots they run")
+	slots := flag.Int("slots", 5, "how many reports they write before they end")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -50,10 +51,20 @@ func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots
 	if err := migrate.Up(ctx, db.SQL, db.Engine); err != nil {
 		return err
 	}
-	fmt.Printf("%d servers ask for the nightly report, for %d nights of %v, on %s.\n", servers, slots, slot, db.Place)
+	fmt.Printf("%d servers write %d nightly reports, in nights of %v, on %s.\n", servers, slots, slot, db.Place)
 	job := fmt.Sprintf("nightly report %d", time.Now().UnixNano()) // a new name for each run of this program
-	within, cancel := context.WithTimeout(ctx, time.Duration(slots)*slot)
-	defer cancel()
+	within, stop := context.WithCancel(ctx)
+	defer stop()
+	var tries atomic.Int64
+	report := func() error {
+		switch n := tries.Add(1); {
+		case n == 1:
+			return errPrinter
+		case n > int64(slots):
+			stop() // so that the example ends
+		}
+		return nil
+	}
 	work, working := errgroup.WithContext(within)
 	var clients []*dblock.Client[tx]
 	for i := range servers {
@@ -63,16 +74,18 @@ func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots
 		}
 		defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
 		clients = append(clients, client)
-		work.Go(func() error { return serve(working, client, fmt.Sprintf("server %d", i+1), job, slot) })
+		work.Go(func() error { return serve(working, client, fmt.Sprintf("server %d", i+1), job, slot, report) })
 	}
-	if err := work.Wait(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := work.Wait(); err != nil {
 		return err
 	}
-	if err := history(ctx, clients[0], job); err != nil {
+	if err := history(ctx, clients[0], job, slots); err != nil {
 		return err
 	}
 	return catchUp(ctx, clients, fmt.Sprintf("nightly clean-up %d", time.Now().UnixNano()))
 }
+
+var errPrinter = errors.New("the printer is out of paper")
 
 // catchUp starts the same schedule on every server, and stops it after the first run.
 func catchUp(ctx context.Context, clients []*dblock.Client[tx], job string) error {
@@ -92,8 +105,9 @@ func catchUp(ctx context.Context, clients []*dblock.Client[tx], job string) erro
 	return work.Wait()
 }
 
-// history prints the runs, and checks that no slot was run twice.
-func history(ctx context.Context, client *dblock.Client[tx], job string) error {
+// history prints the runs, and checks that no slot was run twice, and that there are as many slots
+// as reports.
+func history(ctx context.Context, client *dblock.Client[tx], job string, reports int) error {
 	fmt.Println("What the database remembers, the latest first:")
 	seen := map[int64]bool{}
 	for run, err := range jobs.New(client).Runs(ctx, job) {
@@ -114,8 +128,8 @@ func history(ctx context.Context, client *dblock.Client[tx], job string) error {
 		fmt.Printf("  %s  took %-8v %s\n", run.SlotBegins.Format("15:04:05.000"),
 			run.Ended.Sub(run.Began).Round(time.Millisecond), outcome)
 	}
-	if len(seen) == 0 {
-		return errors.New("nothing was run")
+	if len(seen) < reports {
+		return fmt.Errorf("%d slots were run, of %d", len(seen), reports)
 	}
 	return nil
 }

