@@ -103,10 +103,13 @@ func moved(broken func(op protocol.Op) protocol.Op) func(*sql.DB) fakedb.Hook {
 	})
 }
 
+// grantsUnseen grants what is not free, also among the requests that are sent together.
 func grantsUnseen(ctx context.Context, c *fakedb.Call) error {
 	err := c.Do(ctx)
-	if take, is := c.Op().(protocol.Take); is && err == nil && !c.Results[0].Done() {
-		c.Grant(madeUp(take.Request))
+	for i, r := range c.Results {
+		if take, is := c.Ops[i].(protocol.Take); is && err == nil && !r.Done() {
+			c.Results[i] = protocol.Result{Outcome: protocol.Done, Grant: madeUp(take.Request)}
+		}
 	}
 	return err
 }

@@ -48,7 +48,7 @@ var seededBugs = []seeded{
 	{bug: bugBelievesTx, kind: "application", finds: "^" + zombies},
 	{bug: bugTwoLeaders, kind: "election", finds: "^" + exclusion, run: twoLeaders},
 	{bug: bugTwoLeaders, kind: "shares", finds: "^" + exclusion, run: twoMembers},
-	{bug: bugStrays, kind: "shares", finds: "^" + strays},
+	{bug: bugStrays, kind: "shares", finds: "^" + strays, run: unchangedMembers},
 	{bug: bugRunsTwice, kind: "once", finds: "in no slot|times under one lock"},
 	{bug: bugOldest, kind: "ring", finds: "the youngest"},
 	{bug: bugTakesCopies, kind: "crash", finds: "^" + burials},

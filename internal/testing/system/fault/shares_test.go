@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/internal/session"
@@ -20,8 +21,11 @@ const (
 	strays = "strays"
 )
 
-// bugStrays is of members that give their shards up from time to time.
-const bugStrays = "gives shards up that are its own"
+// bugStrays is of members that give their shards up, all at once, each strayPeriod.
+const (
+	bugStrays   = "gives shards up that are its own"
+	strayPeriod = 4 * ttl
+)
 
 // share makes the actor a member, which says what it has.
 func (a *actor) share(c command) {
@@ -29,7 +33,7 @@ func (a *actor) share(c command) {
 		err := s.elections.Shares(ctx, c.Name, shards, func(ctx context.Context, _ int, t *election.Term) error {
 			if a.config.Bug == bugStrays {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, 4*ttl)
+				ctx, cancel = context.WithTimeout(ctx, strayPeriod-session.Boottime()%strayPeriod)
 				defer cancel()
 			}
 			a.rule(ctx, int(s.ops.Add(1)), t, 50*assurance)
@@ -80,19 +84,21 @@ func sharesRound(w *world) {
 	}
 }
 
-// divided waits until each shard has been with the same member for a TTL, and no shard with p. It
-// returns their terms, by name.
+// divided waits until all members but one have shards, and each shard has been with the same member
+// for a TTL. It returns their terms, by name. A member that has no shard yet will take its part from
+// members that stay.
 func (b *ballot) divided(without *process) map[string]event {
 	b.Helper()
 	var last map[string]event
 	since := session.Boottime()
 	eventually(b, "all shards are with members", func() bool {
-		now := map[string]event{}
+		now, member := map[string]event{}, map[int64]*process{}
 		for _, p := range b.running {
 			if p == without {
 				continue
 			}
 			for _, e := range p.all() {
+				member[e.Token] = p
 				switch {
 				case e.What == evHeld && e.Token > now[e.Name].Token:
 					now[e.Name] = e
@@ -101,7 +107,12 @@ func (b *ballot) divided(without *process) map[string]event {
 				}
 			}
 		}
-		if len(now) < shards || !maps.EqualFunc(now, last, sameTerm) {
+		active := map[*process]bool{}
+		for _, e := range now {
+			active[member[e.Token]] = true
+		}
+		idle := slices.ContainsFunc(b.running, func(p *process) bool { return p != without && !active[p] })
+		if idle || len(now) < shards || !maps.EqualFunc(now, last, sameTerm) {
 			last, since = now, session.Boottime()
 			return false
 		}
@@ -136,11 +147,25 @@ func (b *ballot) remain(before, now map[string]event, gone *process) {
 
 // twoMembers have the same shards.
 func twoMembers(w *world) {
-	b := &ballot{world: w}
-	both := []*process{b.launch("one", "share"), b.launch("two", "share")}
-	for _, p := range both {
+	b := newPair(w)
+	for _, p := range b.running {
 		eventually(w, p.label+" has a shard", func() bool { return p.count(evHeld) > 0 })
 	}
 	pass(ttl)
-	w.exclusive(both...)
+	w.exclusive(b.running...)
+}
+
+// unchangedMembers keep what they have, while none comes and none goes.
+func unchangedMembers(w *world) {
+	b := newPair(w)
+	before := b.divided(nil)
+	pass(strayPeriod)
+	b.remain(before, b.divided(nil), nil)
+}
+
+// newPair has two members.
+func newPair(w *world) *ballot {
+	b := &ballot{world: w}
+	b.running = []*process{b.launch("one", "share"), b.launch("two", "share")}
+	return b
 }
