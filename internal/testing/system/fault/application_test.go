@@ -178,6 +178,8 @@ func (c *employee) work(ctx context.Context) {
 		errands = []func(ctx context.Context) error{c.lockNativeInTx}
 	case bugUnlocksEarly:
 		errands = []func(ctx context.Context) error{c.releaseInTx}
+	case bugLogsFirst:
+		errands = []func(ctx context.Context) error{c.plain}
 	}
 	for ctx.Err() == nil {
 		within, cancel := context.WithTimeout(context.Background(), 2*ttl)
@@ -222,7 +224,7 @@ func (c *employee) plain(ctx context.Context) error {
 	}
 	leave := c.believe(name, l.Context(), portion{})
 	if c.bug == bugLogsFirst { // to be held when a session ends, with others waiting
-		within, cancel := context.WithTimeout(l.Context(), ttl)
+		within, cancel := context.WithTimeout(l.Context(), 2*ttl)
 		<-within.Done()
 		cancel()
 	}

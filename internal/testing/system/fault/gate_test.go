@@ -8,9 +8,8 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,14 +25,14 @@ var errCut = errors.New("the database is cut off")
 // gate is a database in an SQLite file that can be cut off, delayed, and wiped. It takes the place
 // of the network.
 type gate struct {
-	folder   string
-	template []byte // an empty database with dblock's tables
+	*world
+	file   string
+	empty  string   // a file with dblock's tables as the migrations leave them
+	tables []string // their names
 
 	lies bool // a wiped database says that it remembers
 
 	mu    sync.Mutex // protects what follows
-	file  string
-	gen   int // how often it was wiped
 	isCut bool
 	delay time.Duration
 }
@@ -41,16 +40,19 @@ type gate struct {
 // newGates makes databases with memories older than a quarantine.
 func newGates(t *world, n int) []*gate {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "template.db")
-	db := openFile(t, file)
+	empty := filepath.Join(t.TempDir(), "empty.db")
+	db := openFile(t, empty)
+	defer db.Close()
 	require.NoError(t, migrate.Up(t.Context(), db, migrate.SQLite))
-	require.NoError(t, db.Close())
-	template, err := os.ReadFile(file)
-	require.NoError(t, err)
+	var tables string
+	require.NoError(t, db.QueryRow("SELECT group_concat(name, ' ') FROM sqlite_schema WHERE type = 'table' AND "+
+		"name LIKE 'dblock%'").Scan(&tables))
 	gates := make([]*gate, n)
 	for i := range gates {
-		gates[i] = &gate{folder: t.TempDir(), template: template}
-		require.NoError(t, gates[i].wipe())
+		gates[i] = &gate{world: t, file: filepath.Join(t.TempDir(), "member.db"), empty: empty,
+			tables: strings.Fields(tables)}
+		_, err := db.Exec("VACUUM INTO ?", gates[i].file)
+		require.NoError(t, err)
 		require.NoError(t, remember(openFile(t, gates[i].file)))
 	}
 	return gates
@@ -58,9 +60,11 @@ func newGates(t *world, n int) []*gate {
 
 // remember makes a database one that has never lost its data.
 func remember(db *sql.DB) error {
-	_, err := db.Exec("INSERT INTO dblock_incarnation (one, since, token_floor) VALUES (1, 1, 1)")
+	_, err := db.Exec(neverLost)
 	return errors.Join(err, db.Close())
 }
+
+const neverLost = "INSERT INTO dblock_incarnation (one, since, token_floor) VALUES (1, 1, 1)"
 
 func openFile(t *world, file string) *sql.DB {
 	t.Helper()
@@ -73,20 +77,29 @@ func dsn(file string) string {
 	return "file:" + file + "?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
 }
 
-// wipe replaces the database with an empty one. Connections to the old one break.
+// wipe makes dblock's tables anew. The file stays: a pool whose file was replaced has to be closed.
 func (g *gate) wipe() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.gen++
-	g.file = filepath.Join(g.folder, strconv.Itoa(g.gen)+".db")
-	err := os.WriteFile(g.file, g.template, 0o600)
-	if err == nil && g.lies {
-		var db *sql.DB
-		if db, err = sql.Open("sqlite", dsn(g.file)); err == nil {
-			err = remember(db)
+	db := openFile(g.world, g.file)
+	defer db.Close()
+	conn, err := db.Conn(g.Context())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	statements := []string{"PRAGMA busy_timeout = 60000", "ATTACH '" + g.empty + "' AS empty", "BEGIN IMMEDIATE"}
+	for _, table := range g.tables {
+		statements = append(statements, "DELETE FROM main."+table,
+			"INSERT INTO main."+table+" SELECT * FROM empty."+table)
+	}
+	if g.lies {
+		statements = append(statements, neverLost)
+	}
+	for _, statement := range append(statements, "COMMIT") {
+		if _, err := conn.ExecContext(g.Context(), statement); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 func (g *gate) cut()  { g.set(true, 0) }
@@ -103,28 +116,25 @@ func (g *gate) set(cut bool, delay time.Duration) {
 	g.isCut, g.delay = cut, delay
 }
 
-// pass lets a statement through to the database, or fails. gen is the connection's; 0: a new
-// connection.
-func (g *gate) pass(gen int) (file string, now int, err error) {
+// pass lets a statement through to the database, or fails.
+func (g *gate) pass() error {
+	g.mu.Lock()
+	delay := g.delay
+	g.mu.Unlock()
+	if delay > 0 {
+		time.Sleep(rand.N(delay)) // the delay of the database: the test waits for nothing here
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if delay := g.delay; delay > 0 {
-		g.mu.Unlock()
-		time.Sleep(rand.N(delay)) // the delay of the database: the test waits for nothing here
-		g.mu.Lock()
+	if g.isCut {
+		return errCut
 	}
-	if g.isCut || gen != 0 && gen != g.gen {
-		return "", 0, errCut
-	}
-	return g.file, g.gen, nil
+	return nil
 }
 
 // remembers reports whether the database has never lost its data, or has been healed.
 func (g *gate) remembers(t *world) bool {
-	g.mu.Lock()
-	file := g.file
-	g.mu.Unlock()
-	db := openFile(t, file)
+	db := openFile(t, g.file)
 	defer db.Close()
 	var ok bool
 	err := db.QueryRow("SELECT c.now_us - i.since > ? AND i.token_floor > 0 FROM dblock_incarnation i CROSS JOIN "+
@@ -137,15 +147,14 @@ type passage struct{ *gate }
 
 // Connect makes a passage a sqldriver.Connector.
 func (l *passage) Connect(context.Context) (sqldriver.Conn, error) {
-	file, gen, err := l.pass(0)
+	if err := l.pass(); err != nil {
+		return nil, err
+	}
+	c, err := l.Driver().Open(dsn(l.file))
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.Driver().Open(dsn(file))
-	if err != nil {
-		return nil, err
-	}
-	return &cuttable{Conn: c, g: l.gate, gen: gen}, nil
+	return &cuttable{Conn: c, g: l.gate}, nil
 }
 
 func (l *passage) Driver() sqldriver.Driver {
@@ -160,14 +169,13 @@ func (l *passage) Driver() sqldriver.Driver {
 // cuttable is a connection through a gate.
 type cuttable struct {
 	sqldriver.Conn
-	g   *gate
-	gen int
+	g *gate
 }
 
 func (c *cuttable) ExecContext(
 	ctx context.Context, query string, args []sqldriver.NamedValue,
 ) (sqldriver.Result, error) {
-	if _, _, err := c.g.pass(c.gen); err != nil {
+	if err := c.g.pass(); err != nil {
 		return nil, err
 	}
 	return c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, query, args)
@@ -176,15 +184,8 @@ func (c *cuttable) ExecContext(
 func (c *cuttable) QueryContext(
 	ctx context.Context, query string, args []sqldriver.NamedValue,
 ) (sqldriver.Rows, error) {
-	if _, _, err := c.g.pass(c.gen); err != nil {
+	if err := c.g.pass(); err != nil {
 		return nil, err
 	}
 	return c.Conn.(sqldriver.QueryerContext).QueryContext(ctx, query, args)
-}
-
-// IsValid keeps connections to a wiped database out of the pool.
-func (c *cuttable) IsValid() bool {
-	c.g.mu.Lock()
-	defer c.g.mu.Unlock()
-	return c.gen == c.g.gen
 }

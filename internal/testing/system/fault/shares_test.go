@@ -85,8 +85,8 @@ func sharesRound(w *world) {
 }
 
 // divided waits until all members but one have shards, and each shard has been with the same member
-// for a TTL. It returns their terms, by name. A member that has no shard yet will take its part from
-// members that stay.
+// for a TTL. It returns their terms, by name. A member that has no shard yet will take its part
+// from members that stay.
 func (b *ballot) divided(without *process) map[string]event {
 	b.Helper()
 	var last map[string]event
