@@ -307,11 +307,10 @@ func (d database) locking(ctx context.Context, f func(c *client) error) error {
 	if err != nil {
 		return err
 	}
-	err = f(c)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if failed := c.Close(closing); err == nil {
-		err = failed
-	}
-	return err
+	defer func() { // a session that does not end in this time ends with its TTL
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = c.Close(closing)
+	}()
+	return f(c)
 }

@@ -63,7 +63,7 @@ var Kinds = []string{KindSQLite, KindPostgres, KindMySQL, KindMariaDB}
 
 // dropTimeout bounds the making and dropping of a database. Dropping takes long where a test left a
 // transaction open.
-const dropTimeout = 20 * time.Second
+const dropTimeout = time.Minute
 
 // SQLiteDriver is the database/sql driver that opens SQLite's files. It understands _pragma=… in a
 // DSN. Set it before the first database is made: two copies of SQLite in one process undo each
