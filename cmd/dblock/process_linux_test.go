@@ -65,7 +65,8 @@ for i in $(seq 1000); do [ -e /proc/$pid ] || exit 42; sleep 0.01; done`
 }
 
 // terminal starts a shell with a script in a terminal of its own, where "7" was typed. $DBLOCK is
-// the command, and asks is a command that reads the terminal, and ends with what was typed.
+// the command, and asks is a command that reads the terminal, and ends with what was typed. stopped
+// waits for all threads of a process: Linux continues an orphan only if all of them have stopped.
 func (w *world) terminal(script string) (shell *exec.Cmd, screen *os.File) {
 	w.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -86,7 +87,7 @@ func (w *world) terminal(script string) (shell *exec.Cmd, screen *os.File) {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	w.Cleanup(cancel)
 	shell = exec.CommandContext(ctx, "sh", "-c", `asks() { exec "$DBLOCK" run n -- sh -c 'read x </dev/tty; exit "$x"'; }
-stopped() { until grep -q "^State:.T" "/proc/$1/status"; do sleep 0.01; done; }
+stopped() { while [ "$(grep -L "^State:.T" /proc/$1/task/*/status)" ]; do sleep 0.01; done; }
 `+script)
 	shell.Dir, shell.Env = w.TempDir(), append(c.Env, "DBLOCK="+c.Path)
 	shell.Stdin, shell.Stdout, shell.Stderr = inside, inside, inside
