@@ -78,7 +78,7 @@ func run(ctx context.Context, dsn string, ttl time.Duration) (err error) {
 		}
 		running[label] = c
 	}
-	first, err := p.successor("")
+	first, err := p.successor(0)
 	if err != nil {
 		return err
 	}
@@ -89,17 +89,19 @@ func run(ctx context.Context, dsn string, ttl time.Duration) (err error) {
 	}
 	_ = running[first].Wait() // an error: it was killed
 	delete(running, first)
-	second, err := p.successor(first)
+	second, err := p.successor(p.token)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("That took %.1f s: the TTL is %v.\n", time.Since(killed).Seconds(), ttl)
-	if err := client.Ask(ctx, name, "maintenance"); err != nil {
-		return err
-	}
-	third, err := p.successor(second)
-	if err != nil {
-		return err
+	third := second
+	for third == second { // it leads again where no other candidate waits, such as one that has just lost its session
+		if err := client.Ask(ctx, name, "maintenance"); err != nil {
+			return err
+		}
+		if third, err = p.successor(p.token); err != nil {
+			return err
+		}
 	}
 	fmt.Println("Both that are left go in good order, the leader first.")
 	for _, label := range []string{third, second} {
@@ -139,13 +141,12 @@ func (p *press) read() (err error) {
 	}
 }
 
-// successor waits until another one leads.
-func (p *press) successor(of string) (leader string, err error) {
-	for leader == "" || leader == of {
+// successor waits for the term after the one with a token.
+func (p *press) successor(token int64) (leader string, err error) {
+	for p.leader.Token <= token {
 		if err := p.read(); err != nil {
 			return "", err
 		}
-		leader = p.leader.Metadata["name"]
 	}
-	return leader, nil
+	return p.leader.Metadata["name"], nil
 }
