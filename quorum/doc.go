@@ -95,7 +95,7 @@
 //
 // So an empty database may replace a broken one at any time, as long as a majority remembers. It
 // counts two quarantines later, without an operator, if clients lock meanwhile: their rounds find
-// it. A pool of SQLite whose file was replaced refuses to work until it is closed and opened again.
+// it. If an SQLite file is replaced, its pool refuses to work until it is closed and opened again.
 //
 // The client detects a database, or dblock's tables in it, that was made anew. It does not detect
 // data that went back to an earlier state, from a backup, a snapshot, or a standby that took over

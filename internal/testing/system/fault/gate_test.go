@@ -77,7 +77,7 @@ func dsn(file string) string {
 	return "file:" + file + "?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
 }
 
-// wipe makes dblock's tables anew. The file stays: a pool whose file was replaced has to be closed.
+// wipe makes dblock's tables anew. The file stays: if it is replaced, its pool refuses to work.
 func (g *gate) wipe() error {
 	db := openFile(g.world, g.file)
 	defer db.Close()

@@ -92,26 +92,25 @@ func (b *ballot) divided(without *process) map[string]event {
 	var last map[string]event
 	since := session.Boottime()
 	eventually(b, "all shards are with members", func() bool {
-		now, member := map[string]event{}, map[int64]*process{}
+		now, owner := map[string]event{}, map[string]*process{}
 		for _, p := range b.running {
 			if p == without {
 				continue
 			}
 			for _, e := range p.all() {
-				member[e.Token] = p
 				switch {
 				case e.What == evHeld && e.Token > now[e.Name].Token:
-					now[e.Name] = e
+					now[e.Name], owner[e.Name] = e, p
 				case e.What == evLost && now[e.Name].Token == e.Token:
 					delete(now, e.Name)
+					delete(owner, e.Name)
 				}
 			}
 		}
-		active := map[*process]bool{}
-		for _, e := range now {
-			active[member[e.Token]] = true
-		}
-		idle := slices.ContainsFunc(b.running, func(p *process) bool { return p != without && !active[p] })
+		owners := slices.Collect(maps.Values(owner))
+		idle := slices.ContainsFunc(b.running, func(p *process) bool {
+			return p != without && !slices.Contains(owners, p)
+		})
 		if idle || len(now) < shards || !maps.EqualFunc(now, last, sameTerm) {
 			last, since = now, session.Boottime()
 			return false
@@ -127,15 +126,20 @@ func sameTerm(a, b event) bool { return a.Token == b.Token }
 // for want of heartbeats is one, too.
 func (b *ballot) remain(before, now map[string]event, gone *process) {
 	b.Helper()
-	left := map[int64]bool{}
+	type term struct { // two names may have the same token
+		name  string
+		token int64
+	}
+	left := map[term]bool{}
 	for _, p := range b.running {
 		for _, e := range p.all() {
-			left[e.Token] = left[e.Token] || p == gone || e.is(kindLost)
+			t := term{e.Name, e.Token}
+			left[t] = left[t] || p == gone || e.is(kindLost)
 		}
 	}
 	var strayed []string
 	for name, e := range before {
-		if now[name].Token != e.Token && !left[e.Token] {
+		if now[name].Token != e.Token && !left[term{name, e.Token}] {
 			strayed = append(strayed, name)
 		}
 	}
