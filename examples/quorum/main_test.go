@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 func TestTheLockOutlivesOneDatabaseAndComesBackAfterTwo(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var out bytes.Buffer
-	if err := run(t.Context(), &out, 3*time.Second/2); err != nil {
+	if err := run(t.Context(), &out, 5*time.Second); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	for _, line := range []string{

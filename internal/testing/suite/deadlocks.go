@@ -52,7 +52,7 @@ func ring(t *testing.T, e *env, n, through int) {
 		held[i] = lock(t, clients[i%2], name(i), kinds[i%len(kinds)]...)
 	}
 	for i := range n {
-		ctx, cancel := context.WithTimeout(held[i].Context(), patience) // the owner's
+		ctx, cancel := context.WithCancel(held[i].Context()) // the owner's
 		defer cancel()
 		if i < n-through {
 			waiters[i] = async(func() error {

@@ -199,6 +199,8 @@ func guardAnnounced(t *testing.T, e *env) {
 		is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
 		refused := func() {
 			t.Helper()
+			e.exec(t, "UPDATE dblock_wanted SET wanted_until = wanted_until + ? WHERE wanted_until > 1",
+				longTTL.Microseconds()) // so that the machine may be slow
 			tx := beginTx(t, a, level)
 			defer rollback(t, tx)
 			want := driver.ErrNotHeld
