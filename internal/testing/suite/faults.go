@@ -44,9 +44,13 @@ func (e *env) kill(t testing.TB, w which) int {
 		return int(e.number(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' `+condition))
 	case SQLite:
-		e.exec(t, "BEGIN IMMEDIATE")
+		ctx := limited(t, patience)
+		conn, err := e.look.Conn(ctx) // of its own: others look at the tables meanwhile
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, require.ErrOf(conn.ExecContext(ctx, "BEGIN IMMEDIATE")))
 		within(t, soon, "a moment has passed", time.After(100*time.Millisecond))
-		e.exec(t, "ROLLBACK")
+		require.NoError(t, require.ErrOf(conn.ExecContext(ctx, "ROLLBACK")))
 		return 1
 	case Vitess: // whose connections to MySQL have the transactions
 		ended, err := dbtest.EndBelow(t.Context(), e.look)
