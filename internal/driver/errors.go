@@ -118,7 +118,10 @@ func Triggered(kind, name, table string) error {
 		"itself, or return no token: drop it, and leave dblock's tables out where it was made", kind, name, table))
 }
 
-// Join is errors.Join with a text of one line, without repetitions.
+// mostTexts bounds the text of joined errors, of which a client with 10,000 locks may have as many.
+const mostTexts = 10
+
+// Join is errors.Join with a text of one line, without repetitions, of the first errors.
 func Join(errs ...error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	switch len(errs) {
@@ -128,8 +131,11 @@ func Join(errs ...error) error {
 		return errs[0]
 	}
 	var texts []string
-	for _, err := range errs {
+	for _, err := range errs[:min(len(errs), mostTexts)] {
 		texts = append(texts, err.Error())
+	}
+	if more := len(errs) - mostTexts; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return &joined{OneLine(texts...), errs}
 }
