@@ -49,7 +49,7 @@ func (w world) open() *sql.DB {
 }
 
 func (w world) client() *dblock.Client[*sql.Tx] {
-	c, err := dblock.New(sqlite.New(w.open()), dblock.WithTTL(time.Second))
+	c, err := dblock.New(sqlite.New(w.open()), dblock.WithTTL(10*time.Second))
 	require.NoError(w, err)
 	w.Cleanup(func() { assert.NoError(w, c.Close(context.Background())) })
 	return c

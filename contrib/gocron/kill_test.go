@@ -36,7 +36,7 @@ func serve() {
 		if err != nil {
 			return err
 		}
-		c, err := dblock.New(sqlite.New(db), dblock.WithTTL(time.Second))
+		c, err := dblock.New(sqlite.New(db), dblock.WithTTL(10*time.Second))
 		if err != nil {
 			return err
 		}

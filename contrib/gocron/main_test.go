@@ -53,7 +53,7 @@ func pool(file string) (*sql.DB, error) {
 }
 
 func client(t testing.TB, file string) *dblock.Client[*sql.Tx] {
-	c, err := dblock.New(sqlite.New(open(t, file)), dblock.WithTTL(time.Second))
+	c, err := dblock.New(sqlite.New(open(t, file)), dblock.WithTTL(10*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 	return c

@@ -84,7 +84,7 @@ func work() {
 		if err != nil {
 			return err
 		}
-		client, err := dblock.New(k.new(db), dblock.WithTTL(3*time.Second))
+		client, err := dblock.New(k.new(db), dblock.WithTTL(10*time.Second))
 		if err != nil {
 			return err
 		}

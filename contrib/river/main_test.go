@@ -149,7 +149,7 @@ func (d database) open(t *testing.T) *sql.DB {
 }
 
 func (d database) client(t *testing.T) *dblock.Client[*sql.Tx] {
-	c, err := dblock.New(d.new(d.open(t)), dblock.WithTTL(time.Second))
+	c, err := dblock.New(d.new(d.open(t)), dblock.WithTTL(10*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close(context.Background())) })
 	return c

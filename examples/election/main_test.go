@@ -24,6 +24,6 @@ func TestLeadersSucceedEachOther(t *testing.T) {
 		if db.Kind == dbtest.KindSQLite {
 			dsn = ""
 		}
-		assert.NoError(t, run(t.Context(), dsn, time.Second))
+		assert.NoError(t, run(t.Context(), dsn, 3*time.Second))
 	})
 }

@@ -25,6 +25,6 @@ func TestAKilledRelayLosesNoMessage(t *testing.T) {
 		if db.Kind == dbtest.KindSQLite {
 			dsn = ""
 		}
-		assert.NoError(t, run(t.Context(), dsn, time.Second))
+		assert.NoError(t, run(t.Context(), dsn, 3*time.Second))
 	})
 }
