@@ -327,6 +327,14 @@ func (h *Hub) recheckAll() {
 	}
 }
 
+// hintAll wakes all watchers as a hint does. A look does not: it shows no event that was recorded
+// while the name stayed as it was. MUST be called with mu locked.
+func (h *Hub) hintAll() {
+	for _, w := range h.waiters {
+		w.notify(true)
+	}
+}
+
 // Wait returns when no goroutine of the hub runs any more. Its context must have ended.
 func (h *Hub) Wait() {
 	h.mu.Lock()
@@ -439,6 +447,9 @@ func (h *Hub) setListening(listening bool) {
 	h.mu.Lock()
 	h.listening, h.deaf = listening, !listening
 	h.recheckAll() // earlier hints were missed
+	if listening {
+		h.hintAll()
+	}
 	h.mu.Unlock()
 	if listening {
 		h.config.Client.Stray("")
@@ -458,9 +469,7 @@ func (h *Hub) heard(hint protocol.Hint) {
 		h.names[w.Name].due = 0
 	case hint.Attempt == "":
 		h.recheckAll()
-		for _, w := range h.waiters {
-			w.notify(true)
-		}
+		h.hintAll()
 	}
 	w.notify(true)
 	h.unlock()

@@ -15,8 +15,8 @@ import (
 
 func TestObserversHearOfEveryChangeAtOnce(t *testing.T) {
 	each(t, func(w world) {
-		a, b, observer := w.party(dblock.WithHost("north")), w.party(dblock.WithHost("south")), w.party()
-		seen := w.observe(observer)
+		a, b := w.party(dblock.WithHost("north")), w.party(dblock.WithHost("south"))
+		seen := w.observe(w.observer())
 		if l := receive(w, seen); l.Token != 0 {
 			w.Fatalf("at first %+v", l)
 		}
@@ -45,10 +45,9 @@ func TestObserversHearOfEveryChangeAtOnce(t *testing.T) {
 
 func TestAResignationThatNobodySucceedsIsSeen(t *testing.T) {
 	each(t, func(w world) {
-		p, observer := w.party(), w.party(dblock.WithTTL(6*time.Second))
-		c := p.run(w, false)
+		c := w.party().run(w, false)
 		c.leads()
-		seen := w.observe(observer)
+		seen := w.observe(w.observer())
 		if l := receive(w, seen); l.Token == 0 {
 			w.Errorf("at first %+v", l)
 		}
