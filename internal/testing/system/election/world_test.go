@@ -174,9 +174,8 @@ func (w world) queued(p party, n int) {
 	}
 }
 
-// observe streams what one party observes.
 // observer is a party that hears of a change at once. On MySQL and MariaDB a KILL is lost that comes
-// between two statements of a listener, so there it looks soon, too.
+// between two statements of a listener, so there it also looks soon.
 func (w world) observer() party {
 	w.Helper()
 	if w.db.Kind == dbtest.KindMySQL || w.db.Kind == dbtest.KindMariaDB {
@@ -185,6 +184,7 @@ func (w world) observer() party {
 	return w.party()
 }
 
+// observe streams what one party observes.
 func (w world) observe(p party) <-chan election.Leader {
 	ctx, cancel := context.WithCancel(w.Context())
 	leaders, done := make(chan election.Leader, 1000), make(chan struct{})
