@@ -174,8 +174,8 @@ func (w world) queued(p party, n int) {
 	}
 }
 
-// observer is a party that hears of a change at once. On MySQL and MariaDB a KILL is lost that comes
-// between two statements of a listener, so there it also looks soon.
+// observer is a party that hears of changes at once. On MySQL and MariaDB a KILL is lost that comes
+// between two statements, so there it also looks soon.
 func (w world) observer() party {
 	w.Helper()
 	if w.db.Kind == dbtest.KindMySQL || w.db.Kind == dbtest.KindMariaDB {
