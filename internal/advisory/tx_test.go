@@ -167,7 +167,7 @@ func TestTheApplicationsTimeoutsEndTheWaitAndNotTheTransaction(t *testing.T) {
 	s := newStage(t)
 	for setting, kind := range map[string]error{"lock_timeout": driver.ErrBusy,
 		"statement_timeout": driver.ErrUnavailable} {
-		k := s.open(s.pool())
+		k := s.client()
 		p := s.lock(k, "n", alone)
 		holder, tx := s.begun(s.outside, pgx.TxOptions{}), s.begun(s.outside, pgx.TxOptions{})
 		limit := func(d string) { // of the wait alone: the machine may be slow
